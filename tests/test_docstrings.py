@@ -5,6 +5,7 @@ A rule returns the sentences that say what is missing in a docstring. ruff holds
 
 import ast
 import inspect
+import pydoc
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -154,13 +155,18 @@ def errors(subject: Subject) -> Iterator[str]:
 
 
 def fields(subject: Subject) -> Iterator[str]:
-    """Explain each public field below it, or in the class: as attribute, or as argument."""
+    """Explain each public field once: below it, or in the class, as ``help`` shows for records."""
     cls = subject.value
     if isinstance(cls, type) and attrs.has(cls):
-        told = {**field_lines(cls), **subject.entries("Args"), **subject.entries("Attributes")}
+        below, listed = field_lines(cls), subject.entries("Args") | subject.entries("Attributes")
+        is_record = cls.__module__.startswith("income_client.records.")
         for field in attrs.fields(cls):
-            if not field.name.startswith("_") and not field.inherited and field.name not in told:
+            if field.name.startswith("_") or field.inherited:
+                continue
+            if field.name not in (listed if is_record else {**below, **listed}):
                 yield f"says nothing of {field.name}"
+            if field.name in below and field.name in subject.entries("Attributes"):
+                yield f"explains {field.name} twice"
 
 
 @cache
@@ -214,6 +220,17 @@ def test_examples_in_docstrings_work(path: Path) -> None:
     assert examples
     for example in examples:
         example.evaluate()
+
+
+def test_help_shows_the_fields_of_a_record() -> None:
+    """Nothing stands below a field, which ``help`` would not show."""
+    records = [one.value for one in SUBJECTS if attrs.has(one.value)]
+    records = [cls for cls in records if cls.__module__.startswith("income_client.records.")]
+    assert len(records) >= 20
+    assert [cls.__name__ for cls in records if field_lines(cls)] == []
+    assert "updated_at: time of the document's last update" in pydoc.plain(
+        pydoc.render_doc(income_client.Document)
+    )
 
 
 def test_the_rules_see_faults() -> None:

@@ -18,110 +18,132 @@ _EXACT: Final = Context(prec=200)
 @answers_other_names
 @frozen(kw_only=True)
 class ApplicationSummary:
-    """A row of the application list (contract section 2.1)."""
+    """A row of the application list (contract section 2.1).
+
+    Attributes:
+        application_id: identifier assigned by the service.
+        application_reference_id: the partner's own reference; unique per application.
+        application_date: date of the application, without zone.
+        extra: fields that the contract does not name.
+    """
 
     application_id: str
-    """Identifier assigned by the service."""
     application_reference_id: str
-    """The partner's own reference; unique per application."""
     application_date: ServiceTime
-    """Date of the application, without zone."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class ApplicationPage:
-    """A reply of the list call (contract section 2.1)."""
+    """A reply of the list call (contract section 2.1).
+
+    Attributes:
+        updated_after: lower bound that the service applied, without zone.
+        updated_before: upper bound that the service applied, without zone.
+        applications: matching applications, in no documented order.
+        extra: fields that the contract does not name.
+    """
 
     updated_after: ServiceTime
-    """Lower bound that the service applied, without zone."""
     updated_before: ServiceTime
-    """Upper bound that the service applied, without zone."""
     applications: tuple[ApplicationSummary, ...]
-    """Matching applications, in no documented order."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class Address:
-    """A postal address of an applicant (contract section 2.2)."""
+    """A postal address of an applicant (contract section 2.2).
+
+    Attributes:
+        street_address: house number and street.
+        city: name of the city.
+        state: state or its code, as the service writes it.
+        zip: postal code.
+        extra: fields that the contract does not name.
+    """
 
     street_address: str = field(repr=masked)
-    """House number and street."""
     city: str = field(repr=masked)
-    """Name of the city."""
     state: str = field(repr=masked)
-    """State or its code, as the service writes it."""
     zip: str = field(repr=masked)
-    """Postal code."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class AddressEntry:
-    """An address and the time during which the applicant lived there (contract section 2.2)."""
+    """An address and the time during which the applicant lived there (contract section 2.2).
+
+    Attributes:
+        address: postal address.
+        is_current: whether the applicant lives at the address now.
+        start_date: first day at the address.
+        end_date: last day at the address; None while the applicant lives there.
+        extra: fields that the contract does not name.
+    """
 
     address: Address
-    """Postal address."""
     is_current: bool = field(repr=masked)
-    """Whether the applicant lives at the address now."""
     start_date: date = field(repr=masked)
-    """First day at the address."""
     end_date: date | None = field(repr=masked)
-    """Last day at the address; None while the applicant lives there."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class Applicant:
-    """A borrower of an application (contract section 2.2)."""
+    """A borrower of an application (contract section 2.2).
+
+    Attributes:
+        first_name: given name.
+        last_name: family name.
+        email: E-mail address.
+        phone: telephone number, digits only.
+        ssn: social security number, digits only.
+        date_of_birth: day of birth.
+        address_info: addresses, present and past.
+        extra: fields that the contract does not name.
+    """
 
     first_name: str = field(repr=masked)
-    """Given name."""
     last_name: str = field(repr=masked)
-    """Family name."""
     email: str = field(repr=masked)
-    """E-mail address."""
     phone: str = field(repr=masked)
-    """Telephone number, digits only."""
     ssn: str = field(repr=masked)
-    """Social security number, digits only."""
     date_of_birth: date = field(repr=masked)
-    """Day of birth."""
     address_info: tuple[AddressEntry, ...]
-    """Addresses, present and past."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class IncomeSource:
-    """A source of income in one year (contract section 2.2)."""
+    """A source of income in one year (contract section 2.2).
+
+    Attributes:
+        source_type: kind of income; the contract lists no values.
+        calculated_income_amount: income from this source in the year, as the service has calculated
+            it, with every digit.
+        document_ids: identifiers of the documents that support the amount.
+        extra: fields that the contract does not name.
+    """
 
     source_type: str
-    """Kind of income; the contract lists no values."""
     calculated_income_amount: Decimal = field(repr=masked)
-    """Income from this source in the year, as the service has calculated it, with every digit."""
     document_ids: tuple[str, ...]
-    """Identifiers of the documents that support the amount."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class YearlyIncome:
-    """The income of an applicant in one year (contract section 2.2)."""
+    """The income of an applicant in one year (contract section 2.2).
+
+    Attributes:
+        year: calendar year.
+        income_sources: sources of the year's income.
+        extra: fields that the contract does not name.
+    """
 
     year: int
-    """Calendar year."""
     income_sources: tuple[IncomeSource, ...]
-    """Sources of the year's income."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
     @property
     def total(self) -> Decimal:
@@ -131,71 +153,87 @@ class YearlyIncome:
 
 @frozen(kw_only=True)
 class SuspectedFraudulent:
-    """Documents that the service suspects to be fraudulent (contract section 2.2)."""
+    """Documents that the service suspects to be fraudulent (contract section 2.2).
+
+    Attributes:
+        document_ids: identifiers of the suspected documents; empty when there are none.
+        extra: fields that the contract does not name.
+    """
 
     document_ids: tuple[str, ...]
-    """Identifiers of the suspected documents; empty when there are none."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class IncomeCalculation:
-    """The income that the service calculated for one applicant (contract section 2.2)."""
+    """The income that the service calculated for one applicant (contract section 2.2).
+
+    Attributes:
+        incomes: the applicant's income, year by year.
+        suspected_fraudulent: documents that the service suspects to be fraudulent.
+        extra: fields that the contract does not name.
+    """
 
     incomes: tuple[YearlyIncome, ...]
-    """The applicant's income, year by year."""
     suspected_fraudulent: SuspectedFraudulent
-    """Documents that the service suspects to be fraudulent."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class ImageFile:
-    """A file that was supplied for an application (contract section 2.2)."""
+    """A file that was supplied for an application (contract section 2.2).
+
+    Attributes:
+        file_id: identifier assigned by the service.
+        file_reference_id: the partner's name for the file.
+        extra: fields that the contract does not name.
+    """
 
     file_id: str
-    """Identifier assigned by the service."""
     file_reference_id: str = field(repr=masked)
-    """The partner's name for the file."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @frozen(kw_only=True)
 class DataSources:
-    """The inputs of an application's income calculations (contract section 2.2)."""
+    """The inputs of an application's income calculations (contract section 2.2).
+
+    Attributes:
+        image_files: files that the partner supplied.
+        structured_data: other inputs as the JSON of the reply; the contract does not show their
+            shape.
+        extra: fields that the contract does not name.
+    """
 
     image_files: tuple[ImageFile, ...]
-    """Files that the partner supplied."""
     structured_data: tuple[Any, ...] = field(hash=False, repr=masked)
-    """Other inputs as the JSON of the reply; the contract does not show their shape."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
 
 @answers_other_names
 @frozen(kw_only=True)
 class Application:
-    """An application with its income calculation (contract section 2.2)."""
+    """An application with its income calculation (contract section 2.2).
+
+    Attributes:
+        application_id: identifier assigned by the service.
+        last_updated_at: time of the application's last update, in UTC.
+        application_reference_id: the partner's own reference; unique per application.
+        application_date: date of the application, without zone.
+        applicants: borrowers by slot: ``applicant1`` and so on.
+        income_calculations: income calculations by applicant slot.
+        data_sources: inputs of the income calculations.
+        extra: fields that the contract does not name.
+    """
 
     application_id: str
-    """Identifier assigned by the service."""
     last_updated_at: UtcTime
-    """Time of the application's last update, in UTC."""
     application_reference_id: str
-    """The partner's own reference; unique per application."""
     application_date: ServiceTime
-    """Date of the application, without zone."""
     applicants: Mapping[str, Applicant] = field(hash=False)
-    """Borrowers by slot: ``applicant1`` and so on."""
     income_calculations: Mapping[str, IncomeCalculation] = field(hash=False)
-    """Income calculations by applicant slot."""
     data_sources: DataSources
-    """Inputs of the income calculations."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
     def total_income(self, year: int) -> Decimal | None:
         """Return the income of all applicants in one year, exact (contract section 2.2).

@@ -12,26 +12,26 @@ class Callback:
 
     The contract does not specify payloads. Fields with the assumed names are read if present;
     the complete payload is kept in ``payload``.
+
+    Attributes:
+        event_type: kind of event, such as ``income_calculations``; None if the payload does not
+            say.
+        application_id: id of the application that the event is about; None if the payload does not
+            say.
+        application_reference_id: the partner's own reference of the application; None if the
+            payload does not say.
+        payload: the complete JSON, None if the body was empty; it may contain personal data.
+            Numbers keep all their digits: numbers with a fraction or an exponent are `Decimal`,
+            others int. An exponent can be enormous, so compare a number before you convert it:
+            ``int(Decimal("1e999999999"))`` does not end.
+        received_at: time at which the callback arrived, by the clock of this machine, in UTC.
+        is_repeat: whether a callback with the same bytes was handled shortly before. Such a
+            callback was sent again, or reports another event of the same kind.
     """
 
     event_type: str | None = None
-    """Kind of event, such as ``income_calculations``; None if the payload does not say."""
     application_id: str | None = None
-    """Id of the application that the event is about; None if the payload does not say."""
     application_reference_id: str | None = None
-    """The partner's own reference of the application; None if the payload does not say."""
     payload: Any = field(default=None, repr=False)
-    """The complete JSON, None if the body was empty; it may contain personal data.
-
-    Numbers keep all their digits: numbers with a fraction or an exponent are `Decimal`, others
-    int. An exponent can be enormous, so compare a number before you convert it:
-    ``int(Decimal("1e999999999"))`` does not end.
-    """
     received_at: datetime
-    """Time at which the callback arrived, by the clock of this machine, in UTC."""
     is_repeat: bool = False
-    """Whether a callback with the same bytes was handled shortly before.
-
-
-    Such a callback was sent again, or reports another event of the same kind.
-    """

@@ -29,24 +29,24 @@ class DeadLetter:
     'window:1782820800'
     >>> letter.next_try_at.isoformat()
     '2026-06-30T13:04:00'
+
+    Attributes:
+        application_id: id of the application; None for a dead letter about a window. A window
+            becomes a dead letter if it is a saturated second, or if a row in it has no id.
+        window: window of the list in which the application was listed, or which could not be read.
+        reason: last error, without any content of a reply.
+        attempts: number of attempts, the first one included; 0 once ``retry`` of the store has made
+            it due.
+        first_tried_at: service time of the first attempt, without zone.
+        last_tried_at: service time of the last attempt, without zone.
     """
 
     application_id: str | None
-    """Id of the application; None for a dead letter about a window.
-
-
-    A window becomes a dead letter if it is a saturated second, or if a row in it has no id.
-    """
     window: Window
-    """Window of the list in which the application was listed, or which could not be read."""
     reason: str
-    """Last error, without any content of a reply."""
     attempts: int
-    """Number of attempts, the first one included; 0 once ``retry`` of the store has made it due."""
     first_tried_at: datetime
-    """Service time of the first attempt, without zone."""
     last_tried_at: datetime
-    """Service time of the last attempt, without zone."""
 
     @property
     def key(self) -> str:

@@ -20,45 +20,55 @@ def _shown_data(data: object) -> str:
 
 @frozen
 class DocumentSource:
-    """The reply in which a document was found."""
+    """The reply in which a document was found.
+
+    Attributes:
+        application_id: id of the document's application.
+        document_type: the service's key of the document's type, such as ``paystub``.
+    """
 
     application_id: str
-    """Id of the document's application."""
     document_type: str
-    """The service's key of the document's type, such as ``paystub``."""
 
 
 @answers_other_names
 @frozen(kw_only=True)
 class Document:
-    """A document and the data read from it (contract section 2.3)."""
+    """A document and the data read from it (contract section 2.3).
+
+    Attributes:
+        document_id: identifier of the document.
+        file_ids: identifiers of the files that the document was built from, as in
+            ``ImageFile.file_id``.
+        file_reference_ids: the partner's names of the files that the document was built from.
+        url: signed URL of the file, valid for a limited time. Anyone who has it can read the file.
+        extracted_data: a `Paystub`, an instance of the class registered for the type, or else a
+            mapping.
+        updated_at: time of the document's last update, in UTC.
+        data_action: kind of change to the document record; the contract shows only ``create``.
+        pages: the pages block as the JSON of the reply; None unless requested.
+        extracted_extra: fields of ``extracted_data`` that a registered class without ``extra``
+            cannot take.
+        extra: fields that the contract does not name.
+        source: application and type under which the document was received; None if it was made by
+            hand.
+    """
 
     document_id: str
-    """Identifier of the document."""
     file_ids: tuple[str, ...]
-    """Identifiers of the files that the document was built from, as in ``ImageFile.file_id``."""
     file_reference_ids: tuple[str, ...] = field(repr=masked)
-    """The partner's names of the files that the document was built from."""
     url: str = field(repr=masked)
-    """Signed URL of the file, valid for a limited time. Anyone who has it can read the file."""
     extracted_data: object = field(hash=False, repr=_shown_data)
-    """A `Paystub`, an instance of the class registered for the type, or else a mapping."""
     updated_at: UtcTime
-    """Time of the document's last update, in UTC."""
     data_action: str
-    """Kind of change to the document record; the contract shows only ``create``."""
     pages: object = field(default=None, hash=False, repr=masked)
-    """The pages block as the JSON of the reply; None unless requested."""
     extracted_extra: Mapping[str, Any] = field(
         default=NO_EXTRA, hash=False, repr=False, metadata=BESIDE_THE_JSON
     )
-    """Fields of ``extracted_data`` that a registered class without ``extra`` cannot take."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
     source: DocumentSource | None = field(
         default=None, eq=False, repr=False, metadata=BESIDE_THE_JSON
     )
-    """Application and type under which the document was received; None if it was made by hand."""
 
     @property
     def document_type(self) -> str | None:
@@ -87,16 +97,19 @@ class PaystubEntry(NamedTuple):
 @answers_other_names
 @frozen(kw_only=True)
 class ApplicationDocuments:
-    """The documents of one application (contract section 2.3)."""
+    """The documents of one application (contract section 2.3).
+
+    Attributes:
+        application_id: identifier assigned by the service.
+        application_reference_id: the partner's own reference; unique per application.
+        documents: documents by type.
+        extra: fields that the contract does not name.
+    """
 
     application_id: str
-    """Identifier assigned by the service."""
     application_reference_id: str
-    """The partner's own reference; unique per application."""
     documents: Mapping[str, tuple[Document, ...]] = field(hash=False)
-    """Documents by type."""
     extra: Mapping[str, Any] = field(default=NO_EXTRA, hash=False, repr=False)
-    """Fields that the contract does not name."""
 
     def __iter__(self) -> Iterator[Document]:
         """Iterate over every document, each with its ``document_type``, in the service's order."""
@@ -130,12 +143,15 @@ class ApplicationDocuments:
 @answers_other_names
 @frozen(kw_only=True)
 class ApplicationRecord:
-    """An application with its documents, as fetching and polling deliver it."""
+    """An application with its documents, as fetching and polling deliver it.
+
+    Attributes:
+        application: the application with its income calculation.
+        documents: documents of the application; None if they were not requested.
+    """
 
     application: Application
-    """The application with its income calculation."""
     documents: ApplicationDocuments | None
-    """Documents of the application; None if they were not requested."""
 
     @property
     def application_id(self) -> str:

@@ -17,12 +17,14 @@ class Window:
     '[2026-06-30T12:00:00, 2026-06-30T13:00:00)'
     >>> bool(Window(5, 5))
     False
+
+    Attributes:
+        after: first second of the span.
+        before: first second after the span.
     """
 
     after: int
-    """First second of the span."""
     before: int
-    """First second after the span."""
 
     @property
     def starts_at(self) -> datetime:
