@@ -369,7 +369,7 @@ class PostgresCheckpointStore(_Checkpoints):
     @strip_frames  # an address given by mistake may hold a password
     def __init__(self, pool: Any) -> None:
         self._pool = _pools_of("checkpoint store", pool)
-        self.is_of_event_loop = not isinstance(self._pool, _OwnPools)
+        self.is_of_event_loop: bool = not isinstance(self._pool, _OwnPools)
         super().__init__(self._pool)
 
     @classmethod
