@@ -564,13 +564,21 @@ async def test_a_record_is_read_as_fetch_records_reads_it(documents: bool) -> No
         assert await all_of(client.fetch_records(keys, documents)) == [expected] * len(keys)
 
 
-async def test_both_halves_of_a_record_are_in_flight_at_once() -> None:
+@contextlib.asynccontextmanager
+async def held_record() -> AsyncIterator[tuple["asyncio.Task[Any]", ManualClock]]:
+    """Read a record, with both requests in flight and no reply."""
     held = ManualClock(is_held=False)
     async with served(1, clock=held, latency=1) as (service, client):
         await client.check()
         held.is_held = True
         reading = asyncio.ensure_future(client.get_record(service.world.ids[0]))
         await until(lambda: service._in_flight == 2)
+        yield reading, held
+        held.release_all()
+
+
+async def test_both_halves_of_a_record_are_in_flight_at_once() -> None:
+    async with held_record() as (reading, held):
         held.release_all()
         assert (await reading).documents is not None
 
@@ -588,14 +596,8 @@ async def test_the_error_of_one_half_of_a_record_cancels_the_other(failing: str)
 
 
 async def test_a_cancelled_record_leaves_no_request_in_flight() -> None:
-    held = ManualClock(is_held=False)
-    async with served(1, clock=held, latency=1) as (service, client):
-        await client.check()
-        held.is_held = True
-        reading = asyncio.ensure_future(client.get_record(service.world.ids[0]))
-        await until(lambda: service._in_flight == 2)
+    async with held_record() as (reading, _):
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
         assert client_tasks() == set()
-        held.release_all()
