@@ -14,6 +14,7 @@ Page = Literal[
     "callbacks",
     "web",
     "sync",
+    "django",
     "files",
     "errors",
     "exports",

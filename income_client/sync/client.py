@@ -425,6 +425,11 @@ class SyncPoller(SyncIterator[ApplicationRecord]):
         self._portal.ask(partial(self._items.stop, after_poll=after_poll))
 
     @property
+    def name(self) -> str:
+        """The poller's name, which is its key in the store."""
+        return self._items.name
+
+    @property
     def status(self) -> PollerStatus:
         """State of the poller, for a health endpoint."""
         return self._portal.ask(lambda: self._items.status)
