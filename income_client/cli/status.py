@@ -346,7 +346,7 @@ def _problems(seen: _Seen, lag: float | None, letters: int, limits: _Limits) -> 
     if seen.checkpoint is None:
         yield "the checkpoint was not written by a poller, or is damaged"
     if seen.state == "expired":
-        yield "the lease has expired: nobody polls, and no standby waits"
+        yield "the lease has expired: no process of the name could renew it"
     if limits.lag is not None and lag is None:
         yield "the lag is not known"
     if limits.lag is not None and lag is not None and lag > limits.lag:

@@ -113,7 +113,8 @@ class Monitor:
         self._has_warned_of_skipped = False
         self._has_warned_of_left_loop = False
         self._stands_by = False
-        self._has_warned_of_lateness = False
+        self._halves_warned_of = 0
+        """Halves of ``settle``, 2 at most, by more than which an update was late in a warning."""
         self._service_time: int | None = None
         self._heard_at = 0.0
 
@@ -123,15 +124,17 @@ class Monitor:
             self._service_time, self._heard_at = service_time, self._clock.monotonic()
 
     def warn_of_lateness(self, seconds: int, settle: int) -> None:
-        """Warn once if an update was listed later than half of ``settle``."""
-        if seconds > settle / 2 and not self._has_warned_of_lateness:
-            self._has_warned_of_lateness = True
-            message = (
-                "poller %r: an update was listed %d s late, or more; one that is listed more than "
-                "%d s late (settle) is missed: give poll() a greater settle"
-            )
-            facts = {"poller": self._name, "seconds": seconds, "settle": settle}
-            _CLOCK_LOGGER.warning(message, self._name, seconds, settle, extra=facts)
+        """Warn once if an update was listed later than half of ``settle``, and once if later."""
+        halves = (seconds > settle / 2) + (seconds > settle)
+        if halves <= self._halves_warned_of:
+            return
+        self._halves_warned_of = halves
+        message = (
+            "poller %r: an update was listed %d s late, or more; one that is listed more than "
+            "%d s late (settle) is missed: give poll() a greater settle"
+        )
+        facts = {"poller": self._name, "seconds": seconds, "settle": settle}
+        _CLOCK_LOGGER.warning(message, self._name, seconds, settle, extra=facts)
 
     @property
     def lag(self) -> float | None:

@@ -189,7 +189,7 @@ def test_a_lease_that_is_not_renewed_has_expired(store: Store) -> None:
     assert ran.status == 1
     assert "expired: process 4242 on web-1 has not renewed it for" in ran.stdout
     assert ran.stderr == (
-        "income-client: 'lending': the lease has expired: nobody polls, and no standby waits\n"
+        "income-client: 'lending': the lease has expired: no process of the name could renew it\n"
     )
 
 

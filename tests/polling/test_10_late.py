@@ -11,10 +11,13 @@ from attrs import evolve
 
 from income_client.emulator import Fault
 from income_client.events import Event, PollFinished
+from income_client.events.instrumentation import Instrumentation
 from income_client.polling.checkpoint import read_checkpoint
 from income_client.polling.cycle import PollerState
 from income_client.polling.reading import PollSource
+from income_client.polling.status import Monitor
 from income_client.records.window import Window
+from income_client.testing import JumpingClock
 from income_client.walk.checkpoint import write_checked
 from income_client.walk.windows import Answer, Bounds
 from tests.support.polling import Cluster, Replica, cluster, ids_of, reached
@@ -65,7 +68,7 @@ async def test_an_update_that_is_listed_late_comes_within_a_quarter_more(
     assert replica.poller.status.late_p999 == replica.poller.status.late
 
 
-async def test_lateness_beyond_half_of_settle_is_warned_of_once(
+async def test_lateness_beyond_half_of_settle_is_warned_of(
     made: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An update is not late that no poll could list earlier: after a beginning, or an outage."""
@@ -89,6 +92,16 @@ async def test_lateness_beyond_half_of_settle_is_warned_of_once(
     assert 30 < late <= replica.poller.status.late <= 40
     assert f"listed {late} s late" in warning.getMessage()
     assert max(event.late for event in events if isinstance(event, PollFinished)) >= late
+
+
+def test_lateness_is_warned_of_once_below_settle_and_once_above(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Above it, others are missed already."""
+    monitor = Monitor("default", Instrumentation(), JumpingClock())
+    for seconds in (0, 30, 31, 45, 60, 61, 75, 40):
+        monitor.warn_of_lateness(seconds, 60)
+    assert [vars(one)["seconds"] for one in caplog.records] == [31, 61]
 
 
 async def test_the_lateness_of_the_day_survives_a_takeover(made: Cluster) -> None:
