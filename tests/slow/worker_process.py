@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
@@ -101,11 +101,8 @@ _ACTIONS: Final[Mapping[str, Callable[[UpdateEvent], Awaitable[None]]]] = {
 class _Client:
     """Makes records up, in place of `IncomeClient`."""
 
-    async def fetch_records(
-        self, application_ids: Sequence[str]
-    ) -> AsyncIterator[ApplicationRecord]:
-        for application_id in application_ids:
-            yield make_record(application_id=application_id)
+    async def get_record(self, application_id: str) -> ApplicationRecord:
+        return make_record(application_id=application_id)
 
     @classmethod
     def from_env(cls, **_: float) -> AbstractAsyncContextManager["_Client"]:
