@@ -257,11 +257,6 @@ def to_markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def quoted(row: Row) -> str:
-    """Return the figure of a row as pages quote it: in bold where its goal was missed."""
-    return f"**{row.measured}**" if row.is_met is False else row.measured
-
-
 def bars_of(label: str, report: Report) -> str:
     """Return a row and those that are compared with it as bars of text, a line each."""
     rows = {
@@ -282,7 +277,7 @@ def figures_written_in(text: str, report: Report) -> str:
     The first cell of a line is the label of a row. A line of any other label stays as it is. A
     block of text that begins with a label gets the bars of that row.
     """
-    figures = {row.label: quoted(row) for row in report.rows()}
+    figures = {row.label: row.measured for row in report.rows()}
 
     def with_bars(block: re.Match[str]) -> str:
         label = block[1]
