@@ -373,7 +373,8 @@ class IncomeService(AbstractContextManager["IncomeService"]):
         """Update the application ``application_id`` now; of an invented one an amount changes, too.
 
         Service time moves on by a second where it was updated in this very second before,
-        so that every update differs from the one before.
+        so that every update differs from the one before. Returns nothing,
+        unlike `add` and `update`: read the application with a client.
 
         Raises:
             ConfigurationError: there is no such application.
