@@ -349,7 +349,7 @@ REFUSED: Final[dict[str, dict[str, list[Any]]]] = {
     },
     "SQLiteCheckpointStore": {
         "path": ["", ":memory:", "file:store.db", "FILE::memory:", Path(":memory:"), "a\0b",
-            b"store.db", None, 5],
+            "sqlite:///store.db", b"store.db", None, 5],
     },
     "ParquetTables": {
         "folder": [None, 7, b"all"],

@@ -393,7 +393,7 @@ def _check_path(path: object) -> Path:
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
         raise InvalidArgumentError("path must be a str or an os.PathLike of str", argument="path")
-    if text in ("", ":memory:") or text.lower().startswith("file:"):
+    if text in ("", ":memory:") or text.lower().startswith(("file:", "sqlite:")):
         raise InvalidArgumentError(
             "path must be that of a file, not a URI; without a file, use MemoryCheckpointStore",
             argument="path",
