@@ -106,11 +106,7 @@ def _parse_link(address: str) -> Link:
 @lru_cache(maxsize=64)
 def _check_policy(host: str, scheme: str, port: int, policy: DownloadPolicy) -> None:
     if policy.require_https and scheme != "https":
-        raise UnsafeLinkError(
-            f"{host}: plain http is not allowed by the client's DownloadPolicy (require_https); "
-            "files of an emulator need downloads=Emulator.download_policy",
-            reason=LinkRefusal.PLAIN_HTTP,
-        )
+        raise UnsafeLinkError(f"{host}: plain http is not allowed", reason=LinkRefusal.PLAIN_HTTP)
     default_port = _DEFAULT_PORTS[scheme]
     patterns = map(read_host_pattern, policy.allowed_hosts)
     if not any(pattern.allows(host, port, default_port) for pattern in patterns):

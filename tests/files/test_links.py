@@ -79,11 +79,6 @@ def test_any_other_address_is_refused() -> None:
         assert [one for one in addresses if reason_of(one) is not reason] == []
 
 
-def test_a_refusal_of_plain_http_names_the_policy_to_give() -> None:
-    with pytest.raises(UnsafeLinkError, match=r"require_https.*Emulator\.download_policy"):
-        read_link("http://127.0.0.1:8000/S3CRET", DEFAULT)
-
-
 def test_an_ip_address_is_judged_at_once() -> None:
     """Being named does not help an address that files may not come from."""
     reasons = {
