@@ -62,7 +62,7 @@ GUESSES: Final = {
     "nats": "income_client.engines.nats (extra nats)",
     "postgres": "income_client.engines.postgres (extra postgres)",
 }
-"""What to write for names of public things that other packages have."""
+"""Right names of public things, by the names that they have in other packages."""
 _METHODS: Final = {
     "applications": "get_application(id) and list_applications()",
     "documents": "get_documents(application_id) and download(document, folder)",
@@ -136,7 +136,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "SyncIncomeClient": {**_METHODS, "aclose": "close()"},
     "SyncPoller": {"run": "`for record in poller`", "start": "`for record in poller`"},
 }
-"""What to write for attributes that a class does not have."""
+"""Right attributes by class, and by the attributes that are looked for there."""
 _CLIENT: Final = {
     "access_token": "auth=OAuth2ClientCredentials(client_id, client_secret)",
     "allowed_hosts": "downloads=DownloadPolicy(allowed_hosts=[...])",
@@ -176,7 +176,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "updated_after": "start=",
     },
 }
-"""What to write for keyword arguments that a function does not take."""
+"""Right arguments by function, and by the keyword arguments that are tried there."""
 
 
 def place_of(name: str, offered: Container[str], moved: Mapping[str, str]) -> str | None:

@@ -43,6 +43,8 @@ _LOOKS: Final = 20
 _MOST_SHOWN: Final = 5
 """Number of reasons and of saturated seconds that are drawn."""
 
+_DAMAGED: Final = "the checkpoint was not written by a poller, or is damaged"
+
 LeaseState = Literal["none", "released", "held", "expired", "silent"]
 
 
@@ -59,7 +61,7 @@ class Lease:
     machine: str | None
     """Name of the machine of the poller that has saved last."""
     process: int | None
-    """Its process."""
+    """Number of that poller's process."""
 
 
 @frozen(kw_only=True)
@@ -128,10 +130,7 @@ class _Present:
         is_other = checkpoint.service is not None and checkpoint.service not in self.digests
         if self.second is None or is_other:
             return None
-        position = checkpoint.reached
-        if checkpoint.resumes_at is not None:  # the service's clock has gone back
-            position = checkpoint.resumes_at
-        return float(max(0, self.second - position))
+        return float(max(0, self.second - checkpoint.position))
 
 
 async def status(
@@ -270,8 +269,7 @@ async def _watch(store: "CheckpointStore", name: str, stored: "StoredCheckpoint"
     """Watch a lease until it is renewed, has expired, or was watched for long enough."""
     checkpoint = _read(stored)
     if checkpoint is None or not checkpoint.lease:
-        is_none = checkpoint is None or checkpoint.lease is None
-        return _Seen(checkpoint, "none" if is_none else "released")
+        return _Seen(checkpoint, _state_after_save(checkpoint))
     seconds = min(checkpoint.lease, _WATCH_SECONDS)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -344,7 +342,7 @@ def _late_of(checkpoint: Checkpoint) -> Late:
 
 def _problems(seen: _Seen, lag: float | None, letters: int, limits: _Limits) -> Iterator[str]:
     if seen.checkpoint is None:
-        yield "the checkpoint was not written by a poller, or is damaged"
+        yield _DAMAGED
     if seen.state == "expired":
         yield "the lease has expired: no process of the name could renew it"
     if limits.lag is not None and lag is None:
@@ -377,7 +375,7 @@ def _drawing(status: NameStatus, place: str) -> Group:
 
 def _reached_lines(status: NameStatus) -> Iterator[Text]:
     if status.reached is None:
-        yield Text("the checkpoint was not written by a poller, or is damaged", "bold red")
+        yield Text(_DAMAGED, "bold red")
         return
     behind = "" if status.lag is None else f", {duration(status.lag)} behind the service"
     yield Text(f"{status.reached}{behind}")

@@ -85,6 +85,14 @@ class Checkpoint:
     each takes about twenty bytes of the text."""
 
     @property
+    def position(self) -> int:
+        """The second before which every update is delivered.
+
+        Equal to ``reached``, or earlier while the service's clock is behind that.
+        """
+        return self.reached if self.resumes_at is None else min(self.resumes_at, self.reached)
+
+    @property
     def progress(self) -> tuple[int, int]:
         """Two numbers that order the checkpoints of a name."""
         return self.reached, self.batches

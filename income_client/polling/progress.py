@@ -33,8 +33,7 @@ class Progress:
         self.reached: int = checkpoint.reached
         self.settle = settle
         self.lookback = lookback
-        resumes_at = checkpoint.resumes_at
-        self._position = self.reached if resumes_at is None else min(resumes_at, self.reached)
+        self._position = checkpoint.position
         self._since = checkpoint.since
         self._batches = checkpoint.batches
         self._takeovers = checkpoint.takeovers

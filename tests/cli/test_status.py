@@ -196,7 +196,7 @@ def test_a_lease_that_is_not_renewed_has_expired(store: Store) -> None:
 def test_a_long_lease_is_not_watched_to_its_end(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be held: that is no problem to end with."""
+    """The lease may be held all the same, so the command ends with 0."""
     monkeypatch.setattr(status_module, "_WATCH_SECONDS", 0.05)
     store.save(evolve(KEPT, lease=600.0))
     ran = store.ask()
@@ -205,7 +205,7 @@ def test_a_long_lease_is_not_watched_to_its_end(
 
 
 def test_checkpoints_of_earlier_versions_are_read(store: Store) -> None:
-    """They name neither a holder nor the service."""
+    """Checkpoints of earlier versions name neither a holder nor the service."""
     store.save(evolve(KEPT, holder=None, settle=None))
     ran = store.ask()
     assert "none, without standbys; saved last by a poller" in ran.stdout
